@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
+import io
 import os
 import shutil
+import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -17,6 +19,7 @@ from typing import Protocol
 
 import pytest
 
+from envbuild.cli import run_cli
 from envbuild.context import Context, open_context
 from envbuild.host import Host
 from envbuild.progress import Silent, SilentStage
@@ -60,6 +63,8 @@ def needs(*tools: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(bool(missing), reason=f"not installed here: {', '.join(missing)}")
 
 
+ASKING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+"""The signals whose handlers the command line sets."""
 PATIENCE = 180.0
 """Seconds that tests wait for what will come: long, as a busy machine is no fault."""
 
@@ -149,3 +154,22 @@ def http_server(handler: type[BaseHTTPRequestHandler], **options: object) -> Ite
         finally:
             server.shutdown()
             thread.join()
+
+
+def run_here(folder: Path, env: Mapping[str, str], *words: str) -> Result:
+    """Run a verb in this process: to start a Python for each takes longer than most verbs.
+
+    One that hands over to a command would end the tests, and needs a process of its own.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    handlers = {number: signal.getsignal(number) for number in ASKING}
+    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
+        for name in list(os.environ):
+            patch.delenv(name)
+        for name, value in env.items():
+            patch.setenv(name, value)
+        patch.chdir(folder)
+        code = run_cli(list(words))
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    return Result(argv=words, code=code, stdout=out.getvalue(), stderr=err.getvalue(), seconds=0.0)

@@ -15,7 +15,7 @@ import pytest
 
 from envbuild.run import Command, LocalRunner, Result
 from tests.project import SMALL, Project, small_project
-from tests.support import AS_ROOT, may_be_root, needs
+from tests.support import AS_ROOT, may_be_root, needs, run_here
 
 FACTS = {
     "image": "lab/base:1",
@@ -28,6 +28,13 @@ FACTS = {
 
 
 LONG, NO_TEXT = "/".join(["a" * 250] * 30), os.fsdecode(b"a\xff\xfeb")
+
+
+class ProjectHere(Project):
+    """A project whose command line runs in this process: what is told here comes before any work."""
+
+    def run(self, *arguments: str, timeout: float = 600, **env: str) -> Result:
+        return run_here(self.folder, {**self.env, **env}, *arguments)
 
 
 @pytest.fixture
@@ -45,6 +52,12 @@ def told(result: Result, code: int, *texts: str) -> None:
 
 
 class TestCommandLine:
+    @pytest.fixture
+    def project(self, project: Project) -> Project:
+        here = ProjectHere.__new__(ProjectHere)
+        here.__dict__ = project.__dict__
+        return here
+
     def test_unknown_verb(self, project: Project) -> None:
         told(
             project.run("mkae"),

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import io
-import os
 import re
 import sys
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
-from envbuild.cli import run_cli
 from envbuild.run import Command, LocalRunner, Result
-from tests.support import SIF
+from tests.support import SIF, run_here
 
 RECIPE = """\
 [recipe]
@@ -62,19 +58,7 @@ def environment(folder: Path, **more: str) -> dict[str, str]:
 
 
 def envbuild(folder: Path, *words: str) -> Result:
-    """Run a verb in this process: to start a Python for each takes longer than the verb.
-
-    One that hands over to a command would end the tests: that is for ``envbuild_apart``.
-    """
-    out, err = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch, redirect_stdout(out), redirect_stderr(err):
-        for name in list(os.environ):
-            patch.delenv(name)
-        for name, value in environment(folder).items():
-            patch.setenv(name, value)
-        patch.chdir(folder)
-        code = run_cli(words)
-    return Result(argv=words, code=code, stdout=out.getvalue(), stderr=err.getvalue(), seconds=0.0)
+    return run_here(folder, environment(folder), *words)
 
 
 def envbuild_apart(folder: Path, *words: str) -> Result:
