@@ -262,6 +262,12 @@ class Lent:
 class Outside(Kind):
     def __init__(self, rate):
         super().__init__(rate, app=rate)
+class Beyond(Kind):
+    def __init__(self, rate):
+        super(Kind, self).__init__()
+class OldWay(Kind):
+    def __init__(self, rate):
+        super(OldWay, self).__init__(rate, app=rate)
 class Careful(Kind):
     def __init__(self, rate):
         try:
@@ -443,6 +449,10 @@ SICK = {
         "parts.Outside(1)",
         r"Outside.__init__\(\) of parts calls Kind.__init__\(\) got an unexpected keyword argument 'app'",
     ),
+    "what a class gives the one above, which takes it no more in the old way": (
+        "parts.OldWay(1)",
+        r"OldWay.__init__\(\) of parts calls Kind.__init__\(\) got an unexpected keyword argument 'app'",
+    ),
     "what a function gives another one, which takes it no more": (
         "parts.pass_on(1)",
         r"pass_on\(\) of parts calls plain\(\) got an unexpected keyword argument 'four'",
@@ -538,6 +548,7 @@ HEALTHY = {
     "an object of numbered parts": "found = parts.Parts()\nfor one in found:\n    print(one, found[0])",
     "what is not chosen": "parts.choose(1, deep=False)",
     "what a class tries to give the one above": "parts.Careful(1)",
+    "what a class gives the one above its parent": "parts.Beyond(1)",
     "what a function of the same name is given": "parts.pass_on_own(1, len)",
     "a class of another package": "found = parts.take_decoder(1)\nfound.decode('a')",
     "a method of a class's class": "parts.Sort.register(list)",

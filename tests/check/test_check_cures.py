@@ -8,6 +8,7 @@ import pytest
 
 from envbuild.check.checks.libraries import advise_provider
 from envbuild.check.target import read_target
+from tests.check.elf import shared_object
 from tests.check.tree import Tree, failures, make_recipe, tensorflow_tree
 
 CPU_ONLY = "it computes on the CPU only"
@@ -25,6 +26,17 @@ def test_a_requirement_that_is_not_met_is_named(tmp_path: Path) -> None:
     assert hint_of(tree, "direct-imports", "asker") == (
         'put "answer<2,>=1" into [python] dependencies: asker asks for it, and answer 2.1 is there'
     )
+
+
+def test_libraries_that_are_missing_together_come_from_one_cuda(tmp_path: Path) -> None:
+    needs = ["libcudart.so.11.0", "libcublas.so.11", "libcudnn.so.8", "libcurand.so.10"]
+    files = {"engine/__init__.py": "", "engine/engine.so": shared_object(needs)}
+    tree = Tree(tmp_path / "i").install("engine", "1", files)
+    hint = hint_of(tree, "shared-libraries", "engine")
+    assert hint is not None
+    assert 'add "nvidia-cudnn-cu11==8.9.*"' in hint
+    assert 'add "nvidia-curand-cu11"' in hint
+    assert "-cu12" not in hint
 
 
 def test_two_releases_that_do_not_go_together_are_both_named(tmp_path: Path) -> None:

@@ -231,6 +231,9 @@ def _entry_cure(evidence: Evidence, entry: EntryPoint, error: str) -> str:
     blamed = cure_of_blamed(error)
     if blamed:
         return blamed
+    extra = re.search(r"\(ask for ([\w.-]+\[[\w-]+\])\)$", error)
+    if extra:
+        return f'ask for "{extra[1]}", whose extra brings the CUDA libraries that it opens'
     if soname is None or lookup.provider_of(soname[0]) is None:
         asked = cure_of_requirements(evidence, entry.module, error) or cure_of_version(error)
         return asked or entry.cure

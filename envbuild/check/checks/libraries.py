@@ -44,7 +44,10 @@ def shared_libraries(evidence: Evidence) -> Verdict:
     if missing:
         soname, first = max(missing.items(), key=lambda item: len(item[1]))
         others = sorted(set(missing) - {soname})
-        hints = [_cure_of(evidence, name, missing[name]) for name in [soname, *others]]
+        built = {lookup.toolkit_of_library(name) for name in missing} - {None}
+        # what lacks libraries of one CUDA was built for that one
+        only = str(*built) if len(built) == 1 else None
+        hints = [_cure_of(evidence, name, missing[name], only) for name in [soname, *others]]
         also = f"; also missing: {listing(others)}" if others else ""
         return failed(
             f"{soname} is not in the image; needed by {listing(first, 2)}{also}",
@@ -135,10 +138,13 @@ def _is_loaded(evidence: Evidence, path: str, soname: str) -> bool:
     return False
 
 
-def _cure_of(evidence: Evidence, soname: str, needers: list[str]) -> str:
-    """Say how a missing library gets into the image, or that its package is for another CUDA."""
+def _cure_of(evidence: Evidence, soname: str, needers: list[str], only: str | None) -> str:
+    """Say how a missing library gets into the image, or that its package is for another CUDA.
+
+    ``only`` is the one CUDA of all missing libraries.
+    """
     built = lookup.toolkit_of_library(soname)
-    toolkit = toolkit_of(evidence)
+    toolkit = toolkit_of(evidence) or only
     major = lookup.numbers(toolkit)[0] if toolkit else built
     is_foreign = not any(_own_code(evidence, path) for path in needers)
     if built and built != major and is_foreign:

@@ -77,7 +77,10 @@ def find_compilers():
 
     includes = [sysconfig.get_paths()["include"]] + listed_folders("CPATH")
     headers = [os.path.join(place, "Python.h") for place in includes]
+    chosen = os.environ.get("CC", "").split()[:1]
+    own = {"CC": first(*chosen)} if chosen else {}  # Triton takes it in the place of all others
     return {
+        **own,
         "gcc": first("gcc", "clang", "cc"),
         "g++": first("g++", "clang++", "c++"),
         "Python.h": [header for header in headers if os.path.isfile(header)],

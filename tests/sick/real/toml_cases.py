@@ -49,6 +49,7 @@ ROUNDS = (
     "thirteenth",
     "fourteenth",
     "fifteenth",
+    "sixteenth",
 )
 READ = tuple(chain.from_iterable(map(read_round, ROUNDS)))
 READ_SICK = tuple(case for case in READ if case.found)

@@ -24,8 +24,16 @@ def compiler_tools(evidence: Evidence) -> Verdict:
         return skipped(
             "nothing here is known to compile for the GPU (XLA, torch.compile)", tools=tools
         )
+    inductor = framework.name == "torch" and evidence.sources and evidence.sources.inductor
+    if inductor and tools.get("CC") == ():
+        return failed(
+            "the project uses torch.compile or Triton, and the image sets CC to a compiler that it "
+            "does not have",
+            "take CC out of the base's or the recipe's environment, or set it to gcc",
+            tools=tools,
+        )
     without = [name for name in COMPILERS if not tools.get(name)]
-    if framework.name == "torch" and evidence.sources and evidence.sources.inductor and without:
+    if inductor and without:
         return failed(
             "the project uses torch.compile or Triton, which build code when it runs (with gcc, g++ and Python.h); the "
             f"image lacks {listing(without)}",

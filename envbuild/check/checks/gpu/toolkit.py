@@ -8,7 +8,7 @@ from envbuild.base.gpu import conda_cuda
 from envbuild.check.evidence import Evidence
 from envbuild.data import lookup
 
-IN_NAME = re.compile(r"-cuda(\d{1,2})(x|\d)$")
+IN_NAME = re.compile(r"(?:-cuda|^mxnet-cu)(\d{1,2})(x|\d)$")
 """Major and minor version: "12" and "x", "11" and "7", "9" and "2"."""
 
 

@@ -330,15 +330,22 @@ def find_handed(function, kind):
         if isinstance(node, ast.Call):
             spread = [name_of(one.value) for one in node.keywords if one.arg is None]
             cell = cells.get(name_of(node.func))
-            holder = getattr(getattr(node.func, "value", None), "func", None)
+            holder = getattr(node.func, "value", None)
             if more in spread and inner and cell and cell.cell_contents is inner:
                 handed = inner
-            elif more in spread and name_of(holder) == "super" and node in straight:
+            elif more in spread and is_super(holder, function) and node in straight:
                 handed = find_above(function, node.func.attr, kind)
             elif more in spread + list(map(name_of, node.args)):
                 if name_of(node.func) not in HANDLING:
                     return None
     return handed
+
+
+def is_super(node, function):
+    """Whether a node is super(), or says it of the function's own class: others begin elsewhere."""
+    if name_of(getattr(node, "func", None)) != "super":
+        return False
+    return [*map(name_of, node.args[:1])] in ([], function.__qualname__.split(".")[-2:-1])
 
 
 def find_above(function, name, kind):

@@ -270,7 +270,7 @@ class SureLines:
         """The error of a method that a class of another package has no more, or gives no more."""
         name, holder = name_of(node.func), getattr(node.func, "value", None)
         if name_of(getattr(holder, "func", None)) == "super":
-            part = self.kind if self.exact else None
+            part = self.kind if self.exact and is_super(holder, self.function) else None
             held = [
                 one for one in getattr(part, "__mro__", ()) if self.function in vars(one).values()
             ]
@@ -287,7 +287,7 @@ class SureLines:
         holder = getattr(node.func, "value", None)
         if name_of(getattr(holder, "func", None)) == "super":
             above = find_above(self.function, node.func.attr, self.kind)
-            sure = isinstance(above, types.FunctionType)
+            sure = isinstance(above, types.FunctionType) and is_super(holder, self.function)
             return (above if sure else None), self.kind, 1, True
         part, made = self.find_part(holder) if holder is not None else (None, "")
         if made == "exact":
