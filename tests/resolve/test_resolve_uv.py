@@ -832,9 +832,11 @@ def test_bound_on_a_part_of_a_framework_names_a_base_with_that_framework(
     index: SyntheticIndex, resolve: Resolve
 ) -> None:
     """As jax-md 0.2.26, which bounds jaxlib."""
-    for version in ("0.4.30", "0.6.2"):
-        index.wheel("jax", version, requires=(f"jaxlib=={version}",))
+    for version in ("0.4.30", "0.10.2"):
+        plugin = "jax-cuda12-plugin ; extra == 'cuda12'"
+        index.wheel("jax", version, requires=(f"jaxlib=={version}", plugin))
         index.wheel("jaxlib", version)
+    index.wheel("jax-cuda12-plugin", "0.10.2")
     index.wheel("jax-md", "0.2.26", requires=("jaxlib>=0.5.0",))
     error = error_of(resolve, base("jax==0.4.30", "jaxlib==0.4.30"), "jax-md")
     assert (error.hint or "").startswith("take a base that holds jax>=0.5.0: ")
