@@ -51,7 +51,10 @@ def without_progress(result: Result) -> Result:
 
 
 def killed_by(code: int) -> str | None:
-    """Return the name of the signal that a process, or the one inside the container, was killed by."""
+    """Return the name of the signal that an exit code tells of; None for any other end.
+
+    A process that a signal ended has its number below zero, one inside a container 128 above it.
+    """
     number = -code if code < 0 else code - 128
     try:
         return signal.Signals(number).name if number > 0 else None

@@ -28,6 +28,11 @@ PROXY = re.compile(r"(?:https?|ftp|all|no)_proxy", re.IGNORECASE)
 """The caller's variables that the runtime hands in even with --cleanenv."""
 APART = ("--pid", "--ipc", "--no-mount", "tmp")
 OFFLINE = ("--net", "--network", "none")
+DRIVER_LIBRARIES = "/.singularity.d/libs"
+"""Where --nv puts the driver's files; the image's own 99-runtimevars.sh makes the loader look there.
+
+Apptainer 1.4.5: an image without that file, as one that no Apptainer built, sees no GPU.
+"""
 
 Bind = tuple[Path, str, bool]
 """Source on this machine, absolute target in the container, whether it may be written."""

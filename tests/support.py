@@ -156,6 +156,15 @@ def http_server(handler: type[BaseHTTPRequestHandler], **options: object) -> Ite
             thread.join()
 
 
+class SilentServer(ThreadingHTTPServer):
+    """A server whose clients break off all the time: it says nothing of that."""
+
+    daemon_threads = True
+
+    def handle_error(self, *_: object) -> None:
+        """Stay silent."""
+
+
 def run_here(folder: Path, env: Mapping[str, str], *words: str) -> Result:
     """Run a verb in this process: to start a Python for each takes longer than most verbs.
 

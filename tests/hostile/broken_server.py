@@ -7,9 +7,11 @@ import hashlib
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Literal
+
+from tests.support import SilentServer
 
 Fault = Literal["cut", "drip", "headers", "short", "once", "always", "login", "circle"]
 FAULTS: tuple[Fault, ...] = ("cut", "drip", "headers")
@@ -130,19 +132,12 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing."""
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: object) -> None:
-        """Stay silent: clients break off all the time here."""
-
-
 @contextlib.contextmanager
 def serving() -> Iterator[BrokenServer]:
     """Lend a server."""
     served = BrokenServer()
     handler = type("Handler", (_Handler,), {"served": served})
-    with _Server(("127.0.0.1", 0), handler) as server:
+    with SilentServer(("127.0.0.1", 0), handler) as server:
         served.url = f"http://127.0.0.1:{server.server_address[1]}"
         threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         try:

@@ -9,11 +9,13 @@ import struct
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Literal
 from urllib.parse import quote, unquote
 
 import httpx
+
+from tests.support import SilentServer
 
 Fault = Literal["refused", "silent", "drip", "reset", "403", "500", "late reset", "late 500"]
 FAULTS: tuple[Fault, ...] = (
@@ -120,18 +122,11 @@ class _Handler(FailingHandler):
         self.wfile.write(body)
 
 
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def handle_error(self, *_: object) -> None:
-        """Stay silent: clients break off all the time here."""
-
-
 @contextlib.contextmanager
 def standing_before(index: str, mirror: str) -> Iterator[FaultyServer]:
     """Lend a server."""
     served = FaultyServer(index, mirror)
-    with _Server(
+    with SilentServer(
         ("127.0.0.1", 0),
         type("Handler", (_Handler,), {"served": served, "stopping": served.stopping}),
     ) as server:

@@ -11,6 +11,7 @@ from envbuild.formats.file_tree import TreeEntry
 from envbuild.parts.writer import Content
 from envbuild.plan.apptainer import export_lines
 from envbuild.plan.model import Definition
+from envbuild.runtime import DRIVER_LIBRARIES
 
 LINKS = {
     "environment": ".singularity.d/env/90-environment.sh",
@@ -40,7 +41,7 @@ ACTIONS = {
 
 Newer ones bring their own.
 """
-LIBRARIES = 'export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/.singularity.d/libs"\n'
+LIBRARIES = f'export LD_LIBRARY_PATH="${{LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}}{DRIVER_LIBRARIES}"\n'
 """The runtime binds the driver's libraries there (--nv).
 
 The file has to be called 99-base.sh: right after the one of that name Apptainer sets the variables

@@ -10,10 +10,9 @@ from envbuild.check.checks.sources import VARIABLE
 from envbuild.check.contaminated_home import PATH_MODULE, USER_MODULE
 from envbuild.check.evidence import Evidence, Verdict, failed, given, passed
 from envbuild.data.tables import Variable, load_variables
+from envbuild.runtime import DRIVER_LIBRARIES
 from envbuild.store.units import listing
 
-LIBRARIES_OF_RUNTIME = "/.singularity.d/libs"
-"""Where --nv puts the host's driver; appended to LD_LIBRARY_PATH."""
 WRONG_VARIABLES = ("PYTHONHOME", "PYTHONUSERBASE")
 """Variables that move where Python finds its packages; no image needs them."""
 
@@ -131,7 +130,7 @@ def _what_is_lost(name: str) -> str:
 
 def before_runtime(folders: list[str]) -> list[str]:
     """Return the folders that come before those that --nv brings."""
-    return folders[: [*folders, LIBRARIES_OF_RUNTIME].index(LIBRARIES_OF_RUNTIME)]
+    return folders[: [*folders, DRIVER_LIBRARIES].index(DRIVER_LIBRARIES)]
 
 
 def _drivers(evidence: Evidence, folders: list[str]) -> list[str]:

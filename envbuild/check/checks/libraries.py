@@ -15,6 +15,7 @@ from envbuild.check.evidence import Evidence, Verdict, failed, given, passed
 from envbuild.data import lookup
 from envbuild.data.tables import load_frameworks
 from envbuild.names import Texts
+from envbuild.runtime import DRIVER_LIBRARIES
 from envbuild.store.units import count_noun, listing
 
 FEW = 2
@@ -333,7 +334,7 @@ def set_library_path(evidence: Evidence) -> str:
 def _cuda_folders(evidence: Evidence) -> list[str]:
     """Return every folder with CUDA's libraries, those of LD_LIBRARY_PATH first."""
     found = given(evidence.libraries)
-    before = [folder for folder in found.library_path if folder != "/.singularity.d/libs"]
+    before = [folder for folder in found.library_path if folder != DRIVER_LIBRARIES]
     folders: set[str] = set()
     for name, paths in found.copies.items():
         if "libcuda.so" not in name:

@@ -13,7 +13,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.check.answers import Imported
 from envbuild.check.checks import libraries
-from envbuild.check.checks.cures.releases import cure_of_version
+from envbuild.check.checks.cures.releases import cure_of_version, load_cures
 from envbuild.check.checks.frameworks import advise_on_keras
 from envbuild.check.evidence import Evidence
 from envbuild.data import lookup
@@ -31,16 +31,6 @@ REMOVED = re.compile(
 )
 """What packages say themselves of a name that a release has no more (JAX, NumPy)."""
 MISSING = re.compile(r"No module named '(?P<module>[\w.]+)'")
-BREAKING = (
-    (
-        "PYTHONOPTIMIZE",
-        "2",
-        r"'NoneType' object has no attribute|argument of type 'NoneType'",
-        "2 strips the texts of documentation, which some packages work with; 1 does not",
-    ),
-    ("PYTHONWARNINGS", "error", r"^\w*Warning\b", "it makes an error of every warning"),
-)
-"""Variables that Python reads when it starts: what they have in them, what an import says, why."""
 OLD_PYTHON = re.compile(
     r"mutable default <class '[\w.]+'> for field \w+ is not allowed"
     r"|Missing parentheses in call to '(?:print|exec)'"
@@ -217,9 +207,9 @@ def cure_of_variable(evidence: Evidence, error: str) -> str | None:
     if blamed:
         return blamed
     env = evidence.installed.environment
-    for name, value, said, why in BREAKING:
-        if value in env.get(name, "") and re.search(said, error):
-            return f"take {name} out of the environment: {why}"
+    for row in load_cures().variable:
+        if row.value in env.get(row.name, "") and re.search(row.pattern, error):
+            return f"take {row.name} out of the environment: {row.why}"
     return None
 
 

@@ -14,10 +14,20 @@ class VersionMessage(TableRow, frozen=True):
     cure: str
 
 
+class BreakingVariable(TableRow, frozen=True):
+    """A variable that breaks imports: its value, what the import says then, and why."""
+
+    name: str
+    value: str
+    pattern: str
+    why: str
+
+
 class CureTable(TableFile, frozen=True):
     """The whole of cures.toml."""
 
     release: tuple[VersionMessage, ...]
+    variable: tuple[BreakingVariable, ...]
 
 
 load_cures = table_loader("cures.toml", CureTable)

@@ -15,6 +15,7 @@ from envbuild.check.evidence import Evidence, Verdict, failed, given, passed, sk
 from envbuild.data import lookup
 from envbuild.data.tables import load_cuda
 from envbuild.names import Numbers, Texts
+from envbuild.runtime import DRIVER_LIBRARIES
 from envbuild.store.units import listing
 
 TOLERANCE = 1e-3
@@ -28,9 +29,6 @@ TELLING = re.compile(
     re.IGNORECASE,
 )
 """Lines of frameworks that tell why they go on without the GPU."""
-LIBS = "/.singularity.d/libs"
-"""Where the runtime puts the driver's files; the image's own 99-runtimevars.sh makes the loader look
-there (Apptainer 1.4.5: an image without that file, as one that no Apptainer built, sees no GPU)."""
 NO_DRIVER = "the driver shows no GPU: see the findings on the driver and the GPUs above"
 
 
@@ -41,10 +39,10 @@ def driver_works(evidence: Evidence) -> Verdict:
     shown = {"path": cuda.path, "init": cuda.init, "driver": version, "cuda": cuda.cuda}
     if cuda.laid:
         return failed(
-            f"the driver's files are in {LIBS}, and the loader does not look there: the image has no "
+            f"the driver's files are in {DRIVER_LIBRARIES}, and the loader does not look there: the image has no "
             "/.singularity.d/env/99-runtimevars.sh, or changes LD_LIBRARY_PATH after it",
             "make the image again with envbuild make or apptainer build; until then: "
-            f"apptainer exec --nv IMAGE env LD_LIBRARY_PATH={LIBS} CMD",
+            f"apptainer exec --nv IMAGE env LD_LIBRARY_PATH={DRIVER_LIBRARIES} CMD",
             **shown,
         )
     if not cuda.loaded:
