@@ -38,7 +38,7 @@ DEEPEST_LIST = 1
 """Folders below the project's in which lists are looked for (docker/Dockerfile)."""
 LISTS = re.compile(
     r"(pyproject\.toml|setup\.py|setup\.cfg|Pipfile|cog\.yaml|pixi\.toml|[\w.-]*?(conda|env"
-    r"|environment)[\w.-]*\.ya?ml|requirements?[\w.-]*\.(txt|in|pip)"
+    r"|environment)[\w.-]*\.ya?ml|requirements?[\w.-]*\.(txt|in|pip)|environment\.txt"
     r"|pip[-_]?requirements?\.txt|Dockerfile[\w.-]*|[\w.-]+\.[Dd]ockerfile|Containerfile"
     r"|[\w.-]+\.def|Singularity[\w.-]*)"
 )

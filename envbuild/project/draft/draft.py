@@ -275,7 +275,9 @@ def _choose_base(
         image = None
     names = {requirement.name for requirement in cleaned.requirements}
     of_code = sorted((row.python for row in builder.old if row.package in names), key=len)
-    said = builder.gathered.said.get("python")
+    until = newest_pin(builder.releases, len(cleaned.requirements))
+    # where pins tell the age, a README's Python does not
+    said = builder.gathered.said.get("python") if until is None else None
     of_code = [f"=={said}.*" if said else "", *of_code]
     wanted = BaseNeeds(
         framework=framework,
@@ -283,7 +285,7 @@ def _choose_base(
         image=image,
         cuda=cleaned.cuda or next(cudas, None),
         pythons=shared_pythons(builder.releases),
-        until=newest_pin(builder.releases, len(cleaned.requirements)),
+        until=until,
         driver=driver,
         gpu=gpu,
     )

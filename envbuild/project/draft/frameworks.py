@@ -230,7 +230,9 @@ def _bound_of_tensorflow(builder: DraftBuilder, cleaned: Cleaned) -> tuple[str, 
 
 
 def _is_newer_than_tensorflow_1(builder: DraftBuilder) -> bool:
-    """Whether files ask for a Python or a CUDA that TensorFlow 1 has no wheels for."""
+    """Whether code is for TensorFlow 2, or a Python or a CUDA that 1 has no wheels for is asked."""
+    if file_written_for(builder.gathered.tree, "tensorflow-2"):
+        return True
     for findings in builder.gathered.all_findings:
         bounds = findings.python or ""
         if re.search(r"\d", bounds) and not SpecifierSet(bounds).contains("3.7.17"):

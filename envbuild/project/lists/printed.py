@@ -34,9 +34,12 @@ def printed_by_conda(text: str) -> tuple[list[str], list[str]] | None:
 
 
 def printed_by_pip(text: str) -> str:
-    """Return the text with pip list's table as requirements; other text as it is."""
-    if PIP_HEADER.search(text) is None:
+    """Return the text with pip list's table as requirements; other text as it is.
+
+    Without its head it is one where each line has a name and a version.
+    """
+    table = [line.strip() for line in PIP_HEADER.sub("", text).splitlines() if line.strip()]
+    found = [BY_PIP.fullmatch(line) for line in table]
+    if PIP_HEADER.search(text) is None and not (table and all(found)):
         return text
-    table = PIP_HEADER.sub("", text).splitlines()
-    found = [BY_PIP.fullmatch(line.strip()) for line in table]
     return "\n".join(f"{one['name']}=={one['version']}" for one in found if one)
