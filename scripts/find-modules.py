@@ -141,7 +141,9 @@ def main() -> None:
     """Write the table and say how many rows it has."""
     database, downloads, bioconda = sys.argv[1:]
     listed = msgspec.json.decode(Path(downloads).read_bytes())
-    ranks = {canonicalize_name(row["project"]): at for at, row in enumerate(listed["rows"], 1)}
+    ranks: dict[str, int] = {}
+    for at, row in enumerate(listed["rows"], 1):
+        ranks[canonicalize_name(row["project"])] = at
     packages = msgspec.json.decode(Path(bioconda).read_bytes())
     other = {name for name, held in packages.items() if name in (held or ())}
     choice = Choice(read_modules(database), ranks, other)

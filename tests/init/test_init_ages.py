@@ -147,6 +147,27 @@ def test_tensorflow_1_by_its_code(tmp_path: Path) -> None:
     assert made.recipe.base.framework == "tensorflow[and-cuda]==2.21.*"
 
 
+@pytest.mark.parametrize(
+    "newer",
+    [
+        "@tf.function\ndef f(x):\n    return x\n",
+        "with tf.GradientTape() as tape:\n    pass\n",
+        "import tensorflow_addons as tfa\n",
+    ],
+)
+def test_code_for_tensorflow_2_beside_old_code(tmp_path: Path, newer: str) -> None:
+    old = "import tensorflow as tf\nx = tf.get_variable('x', [1])\n"
+    files = {"layers.py": old, "train.py": f"import tensorflow as tf\nimport layers\n{newer}"}
+    assert (of(tmp_path, files).recipe.base.framework or "").startswith("tensorflow[and-cuda]==2.")
+
+
+def test_where_pins_tell_the_age_a_readmes_python_does_not(tmp_path: Path) -> None:
+    files = {"README.md": "- Python 3.7\n", "requirements.txt": "torch\ntransformers==4.27.1\n"}
+    assert of(tmp_path / "pinned", files).recipe.base.framework == "torch==2.0.*"
+    files["requirements.txt"] = "torch\n"
+    assert "1.12" in (of(tmp_path / "plain", files).recipe.base.image or "")
+
+
 def test_a_framework_that_nobody_names(tmp_path: Path) -> None:
     made = of(tmp_path, {"requirements.txt": "lightning\nkornia\nscipy\n"})
     assert made.recipe.base.framework == "torch==2.10.*"

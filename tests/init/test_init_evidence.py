@@ -215,3 +215,16 @@ def test_where_nothing_else_starts_the_scripts_are_the_programs(tmp_path: Path) 
     assert dependencies(tmp_path) == ["einops"]
     write(tmp_path, {"main.py": "import torch\nfrom agents import dqn\n"})
     assert dependencies(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "asked", ["is_einops_available()", "importlib.util.find_spec('einops')", "TYPE_CHECKING"]
+)
+def test_an_import_after_a_question_for_its_package_is_not_needed(
+    tmp_path: Path, asked: str
+) -> None:
+    code = f"import torch\nif {asked}:\n    import einops\nif torch.cuda.is_available():\n    import rich\n"
+    write(tmp_path, {"train.py": code})
+    made = drafted(tmp_path)
+    assert made.recipe.python.dependencies == ("rich",)
+    assert "not taken: einops" in "\n".join(made.below["python"])

@@ -140,3 +140,37 @@ def test_a_list_that_names_the_projects_own_module_means_no_package(tmp_path: Pa
     assert _names(made) == {"numpy", "openai-whisper", "einops"}
     assert "openai-whisper==" not in text_of(made)
     assert "not taken: extractor: a module of this project is called so" in text_of(made)
+
+
+class SourceOnly(Registered):
+    """An index that has of every name but ``absent`` source archives alone."""
+
+    def look_up(
+        self,
+        requirements: tuple[Requirement, ...],
+        wanted: frozenset[str] = frozenset(),
+    ) -> tuple[Mapping[str, Release], Mapping[str, str]]:
+        return super().look_up(requirements, wanted)[0], {}
+
+
+def test_what_conda_has_by_the_modules_name_may_be_source_only(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"train.py": "import torch, pyhocon, ourlab_tools\n"})
+    assert distribution_of("pyhocon") is None
+    assert _names(_drafted(folder, SourceOnly())) == {"pyhocon"}
+    assert _names(_drafted(folder, SourceOnly("pyhocon"))) == set()
+
+
+def test_a_wheel_without_the_module_is_another_package(tmp_path: Path) -> None:
+    class Another(Registered):
+        """An index whose wheel of pyhocon holds a module of another name."""
+
+        def look_up(
+            self,
+            requirements: tuple[Requirement, ...],
+            wanted: frozenset[str] = frozenset(),
+        ) -> tuple[Mapping[str, Release], Mapping[str, str]]:
+            releases, _ = super().look_up(requirements, wanted)
+            return releases, dict.fromkeys(("other",), "pyhocon")
+
+    folder = write(tmp_path, {"train.py": "import torch, pyhocon\n"})
+    assert _names(_drafted(folder, Another())) == set()

@@ -128,6 +128,16 @@ def test_a_base_fits_the_python_and_the_cuda_that_a_readme_says(tmp_path: Path) 
     assert "pytorch:1.12" in _base_of(tmp_path / "python", "- Python 3.7\n")
 
 
+@pytest.mark.parametrize("line", ["* pip install einops rich", "1. conda install -c x einops rich"])
+def test_an_item_of_a_readme_may_be_an_installation(tmp_path: Path, line: str) -> None:
+    code = "import torch, einops, rich\n"
+    write(tmp_path, {"README.md": f"# A\n\n{line}\n", "train.py": code})
+    assert all(
+        "README.md" in drafted(tmp_path).beside["python", "dependencies", one]
+        for one in ("einops", "rich")
+    )
+
+
 def test_a_list_goes_before_what_a_readme_says(tmp_path: Path) -> None:
     said = "The code runs with Python 3.7, CUDA 10.0.\n"
     assert "2.6" in _base_of(tmp_path, said, "torch==2.6.*\n")

@@ -157,6 +157,13 @@ def test_a_list_that_pip_printed_is_read(tmp_path: Path) -> None:
     assert dependencies(tmp_path) == ["einops==0.6.1", "numpy==1.24.2"]
 
 
+def test_a_list_that_pip_printed_is_known_without_its_head(tmp_path: Path) -> None:
+    write(tmp_path, {"environment.txt": "einops\t0.6.1\r\nnumpy\t1.24.2\r\n"})
+    assert dependencies(tmp_path) == ["einops==0.6.1", "numpy==1.24.2"]
+    write(tmp_path, {"environment.txt": "einops==0.6.1\nrich\n"})
+    assert dependencies(tmp_path) == ["einops==0.6.1", "rich"]
+
+
 def test_of_a_conda_installation_only_what_the_code_imports_is_taken(tmp_path: Path) -> None:
     pinned = [f"{name}==1.0" for name in ("conda", "spyder", "bokeh", "einops", "mv-laplace")]
     brought = ["certifi==2023.5.7", "idna==3.4", "six==1.16.0", "urllib3==1.26.16", "pytz==2023.3"]

@@ -33,6 +33,8 @@ MEASURED = re.compile(r"(?<!\s)(\s*%%(capture|time|timeit|prun|memit)\b[^\n]*(\n
 """Magics over a cell that is Python all the same."""
 DOTTED = ("mpl_toolkits", "azureml", *(folder.rstrip(".") for folder in SHARED_FOLDERS))
 """Modules that several distributions share: the parts below the first one tell which."""
+ASKING = re.compile(r"TYPE_CHECKING|\bis_\w+_available\b|\bfind_spec\b")
+"""What asks whether a package is there, or is never true when the code runs."""
 DEEPEST_NAME = 3
 """Parts of such a name that may tell its distribution (google.cloud.storage)."""
 
@@ -286,7 +288,7 @@ def _imported_by(body: Iterable[ast.stmt]) -> Iterable[str]:
         elif isinstance(node, ast.Try):
             if not _survives_failure(node):
                 yield from _imported_by(node.body)
-        elif isinstance(node, ast.If) and "TYPE_CHECKING" not in ast.unparse(node.test):
+        elif isinstance(node, ast.If) and not ASKING.search(ast.unparse(node.test)):
             yield from _imported_by([*node.body, *node.orelse])
         elif isinstance(node, ast.With):
             yield from _imported_by(node.body)

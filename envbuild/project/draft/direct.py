@@ -181,14 +181,19 @@ def _roots_of_dump(
 
 
 def find_by_name(unknown: Iterable[str], index: PackageIndex) -> dict[str, str]:
-    """Return the distributions of modules that have a wheel with the module on the index.
+    """Return the distributions that conda has by the name of a module, and the index too.
 
-    Only those count that conda has by that name too: nobody else can own them.
+    Nobody else can own them.  A wheel must have the module; what is there as source only need not.
     """
     asked = {module: name for module in unknown if (name := shared_name(module))}
     wheels = tuple(Requirement(text=name, name=name, where="") for name in asked.values())
-    found = index.look_up(wheels)[1]
-    return {module: name for module, name in asked.items() if found.get(module) == name}
+    releases, found = index.look_up(wheels)
+    source = {name for name, release in releases.items() if release.there} - {*found.values()}
+    return {
+        module: name
+        for module, name in asked.items()
+        if found.get(module) == name or name in source
+    }
 
 
 def imported_requirements(

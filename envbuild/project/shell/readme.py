@@ -21,7 +21,11 @@ LINE = re.compile(
     r"(?:install|create)\b[^\n]*)$",
     re.MULTILINE,
 )
-INLINE = re.compile(r"^[ \t]*(?:(?:[-*+]|\d+\.)[ \t]+)?`([^`\n]+)`[ \t.:]*$", re.MULTILINE)
+INLINE = re.compile(
+    r"^[ \t]*(?:(?:(?:[-*+]|\d+\.)[ \t]+)?`([^`\n]+)`[ \t.:]*"
+    r"|(?:[-*+]|\d+\.)[ \t]+((?:pip3?|conda)[ \t]+install[ \t][^\n`]+))$",
+    re.MULTILINE,
+)
 """A line of a README that is one command and nothing else."""
 SCRIPT = re.compile(
     r"(?!.*(cpu|windows|win|mac|rocm))(.*[-_.])?(init|install|set[-_]?up|env|environment"
@@ -61,7 +65,7 @@ def read_readme(root: Path) -> FileFindings | None:
         text = _joined_lines(path)
         blocks = [block[2] for block in BLOCK.finditer(text)]
         blocks += map(_installing_line, ITEM.finditer(text))
-        blocks += INLINE.findall(text)
+        blocks += map("".join, INLINE.findall(text))
         findings = _read_installs(blocks, shown_path(path, root))
         if findings is not None:
             return findings
