@@ -57,7 +57,7 @@ def test_a_provider_that_is_asked_for_alone_is_there(call: str, told: bool, tmp_
 
 @pytest.mark.parametrize("has_code", [False, True])
 def test_a_part_for_an_absent_framework_hands_nothing_on(has_code: bool, tmp_path: Path) -> None:
-    files = {
+    files: dict[str, str | bytes] = {
         "cloud/__init__.py": "def Device(name):\n    return name\n",
         "cloud/ml.py": "import torch\n",
         "cloud/core.so": shared_object(["libc.so.6"]) + (b"libcudart" if has_code else b""),

@@ -30,8 +30,9 @@ def test_a_requirement_that_is_not_met_is_named(tmp_path: Path) -> None:
 
 def test_libraries_that_are_missing_together_come_from_one_cuda(tmp_path: Path) -> None:
     needs = ["libcudart.so.11.0", "libcublas.so.11", "libcudnn.so.8", "libcurand.so.10"]
-    files = {"engine/__init__.py": "", "engine/engine.so": shared_object(needs)}
-    tree = Tree(tmp_path / "i").install("engine", "1", files)
+    tree = Tree(tmp_path / "i").install(
+        "engine", "1", {"engine/__init__.py": "", "engine/engine.so": shared_object(needs)}
+    )
     hint = hint_of(tree, "shared-libraries", "engine")
     assert hint is not None
     assert 'add "nvidia-cudnn-cu11==8.9.*"' in hint

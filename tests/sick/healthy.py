@@ -144,6 +144,13 @@ def needs_the_driver_to_be_imported(root: Path) -> Report:
     return tree.check(make_recipe("gpuonly", framework="tensorflow==2.15.*"), lock)
 
 
+def wants_a_gpu_to_be_imported(root: Path) -> Report:
+    tree, _, lock = tensorflow_tree(root)
+    message = "Unsloth cannot find any torch accelerator? You need a GPU."
+    tree.install("gpuonly", "1", {"gpuonly.py": f"raise NotImplementedError({message!r})\n"})
+    return tree.check(make_recipe("gpuonly", framework="tensorflow==2.15.*"), lock)
+
+
 def names_that_differ_from_modules(root: Path) -> Report:
     tree = Tree(root)
     tree.install("Pillow", "10", {"PIL/__init__.py": ""}).install(
@@ -609,6 +616,7 @@ HEALTHY = [
     cupy_for_the_images_cuda,
     no_framework_at_all,
     needs_the_driver_to_be_imported,
+    wants_a_gpu_to_be_imported,
     names_that_differ_from_modules,
     version_written_in_another_way,
     old_tensorflow_with_what_goes_with_it,

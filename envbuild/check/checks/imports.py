@@ -37,8 +37,10 @@ UNFIT = re.compile(
 NO_DRIVER = re.compile(
     r"\b0 active drivers|No CUDA GPUs are available|Found no NVIDIA driver|no CUDA-capable device"
     r"|cudaError(?:NoDevice|InsufficientDriver)|driver version is insufficient"
+    r"|\b(?:[Nn]eeds? a|[Rr]equires? an?|only (?:works on|supports)|No(?! module)|find any)\b"
+    r"[\w ]{1,24}\b(?:GPUs?|accelerators?)\b"
 )
-"""What Triton, torch and CUDA's runtime say where there is no driver."""
+"""What Triton, torch, CUDA's runtime and packages that want a GPU say where there is no driver."""
 
 
 def direct_imports(evidence: Evidence) -> Verdict:

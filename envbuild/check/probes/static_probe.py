@@ -31,13 +31,9 @@ VARIABLES = re.compile(
 
 
 def rows_to_verify(rows, hashed, shared):
-    """Split the rows of a RECORD into those to hash and those to compare by size.
-
-    METADATA is no code, and not even every published wheel has it as it says (torch 1.12.1).
-    """
+    """Split the rows of a RECORD into those to hash and those to compare by size."""
     for path, digest, size in rows:
-        told = digest and not path.endswith((".pyc", ".dist-info/METADATA"))
-        if told and path not in shared:
+        if digest and not path.endswith(".pyc") and path not in shared:
             code = (
                 path.endswith((".py", ".so"))
                 or ".so." in path
@@ -106,7 +102,10 @@ def verify_files(item, rows, hashed, limit, shared):
 
     def work(first):
         for job in jobs[first::WORKERS]:
-            paths[compare_file(item["folder"], job, limit)].append(job[0])
+            kind = compare_file(item["folder"], job, limit)
+            # it is no code, and not every published wheel has it as its list says (torch 1.12.1)
+            told = "sized" if job[0].endswith(".dist-info/METADATA") else "changed"
+            paths[told if kind == "changed" else kind].append(job[0])
 
     with ThreadPoolExecutor(WORKERS) as pool:
         list(pool.map(work, range(WORKERS)))
