@@ -38,7 +38,12 @@ def find_runtime(settings: Settings, runner: Runner, host: Host | None = None) -
     Raises HostError when there is none, when it does not start, and when it is older than MINIMUM.
     """
     program = find_runtime_program(settings)
-    environment = _clean(settings.environment)
+    # leave out the caller's settings of the runtime, but for those in KEPT
+    environment = {}
+    for key, value in settings.environment.items():
+        setting = re.fullmatch(r"(?:APPTAINER|SINGULARITY)(?:ENV)?_(.*)", key)
+        if setting is None or (setting[1] in KEPT and "ENV_" not in key):
+            environment[key] = value
     trial = Command(argv=(str(program), "--version"), env=environment, timeout=30)
     answer = runner(trial, check=False)
     name, version = parse_version(
@@ -117,13 +122,3 @@ def _built_setuid(program: Path, env: Variables, runner: Runner) -> bool:
         Command(argv=(str(program), "buildcfg"), env=env, timeout=30), check=False
     ).stdout
     return "SUID_INSTALL=1" in built
-
-
-def _clean(environment: Variables) -> dict[str, str]:
-    """Leave out the caller's settings of the runtime, but for those in KEPT."""
-    clean = {}
-    for key, value in environment.items():
-        setting = re.fullmatch(r"(?:APPTAINER|SINGULARITY)(?:ENV)?_(.*)", key)
-        if setting is None or (setting[1] in KEPT and "ENV_" not in key):
-            clean[key] = value
-    return clean

@@ -291,7 +291,17 @@ def _provide_file(plan: _LayerPlan, stem: Path, context: Context) -> Path:
     """
     target = stem.with_name(f"{stem.name}.sqfs")
     with context.store.beside(target) as partial:
-        mark = _write_layer(plan, partial, context)
+        with context.store.work("editable") as work:
+            spec = LayerSpec(
+                image=plan.found.path,
+                lock=plan.lock,
+                below=plan.below,
+                wheels=tuple(write_editable_wheel(project, work) for project in plan.projects),
+                replaced=tuple(move.name for move in plan.lock.moved),
+            )
+            mark = write_layer(spec, partial, context)
+        with os_errors_as(partial):
+            partial.chmod(0o644)
         refusal = _why_not_seen(plan, partial, mark, context)
         if refusal is None:
             commit_file(partial, target, mode=0o644)
@@ -302,22 +312,6 @@ def _provide_file(plan: _LayerPlan, stem: Path, context: Context) -> Path:
         raise HostError("a project is not used from its folder here", where="-e", hint=hint)
     context.report.say("a whole image is made instead; recipe, lock and image stay as they are")
     return _make_whole(plan, stem.with_name(f"{stem.name}.sif"), context)
-
-
-def _write_layer(plan: _LayerPlan, target: Path, context: Context) -> str:
-    """Write the layer and return its mark."""
-    with context.store.work("editable") as work:
-        spec = LayerSpec(
-            image=plan.found.path,
-            lock=plan.lock,
-            below=plan.below,
-            wheels=tuple(write_editable_wheel(project, work) for project in plan.projects),
-            replaced=tuple(move.name for move in plan.lock.moved),
-        )
-        mark = write_layer(spec, target, context)
-    with os_errors_as(target):
-        target.chmod(0o644)
-    return mark
 
 
 def _why_not_seen(plan: _LayerPlan, layer: Path, mark: str, context: Context) -> str | None:

@@ -142,7 +142,18 @@ def submit_builds(
     if site.build.network == "login":
         for name in names:
             _fetch_files(name, context)
-    intent = _build_intent(site_text, site, account)
+    build = site.build
+    gpus = str(build.gpus) if build.gpus else None
+    memory = build.memory if site.resources.memory != "none" else None
+    flags = Flags(
+        gpus=gpus,
+        cpus=build.cpus,
+        memory=memory,
+        walltime=build.walltime,
+        account=account,
+        partition=site_text.partition(":")[2] or build.partition,
+    )
+    intent = make_intent(Wanted(), flags)
     words = tuple(("make", name, *options) for name in names)
     subject = " ".join(names)
     record = _submit_words(words, intent, site, context, purpose="make", subject=subject)
@@ -185,21 +196,6 @@ def _check_intent(
         walltime=CHECK_TIME[level],
         account=account or own.account,
         partition=partition or own.partition,
-    )
-    return make_intent(Wanted(), flags)
-
-
-def _build_intent(site_text: str, site: Site, account: str | None) -> Intent:
-    build = site.build
-    gpus = str(build.gpus) if build.gpus else None
-    memory = build.memory if site.resources.memory != "none" else None
-    flags = Flags(
-        gpus=gpus,
-        cpus=build.cpus,
-        memory=memory,
-        walltime=build.walltime,
-        account=account,
-        partition=site_text.partition(":")[2] or build.partition,
     )
     return make_intent(Wanted(), flags)
 

@@ -76,7 +76,14 @@ def runtime_files(
     runscript = inherited.runscript or _shell_script(())
     if definition.runscript:
         runscript = _shell_script(definition.runscript)
-    all_labels = _image_labels(definition, inherited)
+    # the labels; none of ours tells a time or a host
+    all_labels = {
+        **dict(inherited.labels),
+        **dict(definition.labels),
+        "org.label-schema.schema-version": "1.0",
+        "org.label-schema.usage": "/.singularity.d/runscript.help",
+        "org.label-schema.usage.singularity.runscript.help": "/.singularity.d/runscript.help",
+    }
     files = {
         "Singularity": text,
         **{f"env/{name}": script for name, script in before.items()},
@@ -94,17 +101,6 @@ def runtime_files(
 def _shell_script(lines: Sequence[str]) -> str:
     """Return lines as a shell script."""
     return "\n".join(("#!/bin/sh", *lines)) + "\n"
-
-
-def _image_labels(definition: Definition, inherited: BaseConfig) -> dict[str, str]:
-    """Return the labels; none of ours tells a time or a host."""
-    return {
-        **dict(inherited.labels),
-        **dict(definition.labels),
-        "org.label-schema.schema-version": "1.0",
-        "org.label-schema.usage": "/.singularity.d/runscript.help",
-        "org.label-schema.usage.singularity.runscript.help": "/.singularity.d/runscript.help",
-    }
 
 
 def inspect_metadata(
