@@ -172,6 +172,9 @@ def imports_request(
             continue
         is_used = not row.takes or bool({*row.takes} & {*used.get(row.module, ())})
         is_named = any(lookup.matches(name, row.dists) for name in expected.direct)
+        imported = {name.partition(".")[0] for name in used}
+        if row.used and not (is_named or row.module in imported or expected.alone):
+            continue
         if is_used and (is_named or not row.asked):
             whole = not row.parts or is_named or row.module in used
             entries.append(msgspec.structs.replace(row, parts=not whole))

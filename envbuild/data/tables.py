@@ -90,6 +90,7 @@ class EntryPoint(SourcedRow, frozen=True):
     after: str = ""
     strict: bool = False
     asked: bool = False
+    used: bool = False
     parts: bool = False
     takes: Texts = ()
     written: str = ""

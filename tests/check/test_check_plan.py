@@ -123,3 +123,21 @@ def test_every_probe_is_python_3_6_and_stands_on_the_standard_library(name: str)
     }
     assert "envbuild" not in imports
     assert not any(isinstance(node, (ast.NamedExpr, ast.Match)) for node in ast.walk(tree))
+
+
+@pytest.mark.parametrize(
+    ("direct", "uses", "tried"),
+    [
+        (("unsloth",), (), False),
+        (("unsloth",), ("diffusers.utils",), True),
+        (("diffusers",), (), True),
+        ((), (), True),
+    ],
+)
+def test_parts_of_a_package_count_where_something_asks_for_it(
+    direct: tuple[str, ...], uses: tuple[str, ...], tried: bool
+) -> None:
+    expected = expect(make_recipe(*direct) if direct else None, None)
+    request = plan.imports_request(expected, dict.fromkeys(uses, ()))
+    names = [row["name"] for row in request.parameters["entries"]]
+    assert ("diffusers' pipelines" in names) is tried
