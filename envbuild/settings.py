@@ -19,6 +19,7 @@ from envbuild.settings_file import DOWNLOADS, Registry, SettingsFile, read_setti
 
 CERTIFICATE_VARIABLES = ("SSL_CERT_FILE", "PIP_CERT", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 """Name the certificates to trust (OpenSSL, pip, Requests, curl); the first that is set counts."""
+XDG_FOLDERS = ("XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME")
 
 
 @frozen_record
@@ -152,7 +153,12 @@ def load_settings(environment: Variables | None = None, cwd: Path | None = None)
 
 
 def _open_sources(environment: Variables | None, cwd: Path | None) -> _Sources:
-    env = dict(os.environ if environment is None else environment)
+    env = {
+        name: value
+        for name, value in (os.environ if environment is None else environment).items()
+        # the specification has relative ones ignored: a stranger's folder would have the settings
+        if name not in XDG_FOLDERS or value.startswith("/")
+    }
     home = Path(env.get("HOME") or _home_of_user())
     folder = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
     config = Path(env.get("ENVBUILD_CONFIG") or folder / "envbuild/config.toml")

@@ -26,6 +26,7 @@ from envbuild.errors import IntegrityError, SpaceError, UsageError
 from envbuild.formats.oci import OciImage
 from envbuild.formats.oci_layer import HashedStream
 from envbuild.host import free_bytes
+from envbuild.limits import SCRIPT, read_whole
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.write import write_lock
@@ -130,7 +131,7 @@ def _check_script(folder: Path, name: str) -> Content:
     if not script.resolve().is_relative_to(folder.resolve()):
         raise UsageError("[check] script lies outside the recipe's folder", where=name)
     with os_errors_as(script):
-        data = script.read_bytes()
+        data = read_whole(script, SCRIPT)
     return Content(path=f"recipes/{name}", use="project", source=data)
 
 

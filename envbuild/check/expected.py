@@ -14,6 +14,7 @@ from envbuild.check.model import Level
 from envbuild.check.target import Target
 from envbuild.data import lookup
 from envbuild.data.tables import Framework, load_frameworks
+from envbuild.limits import SCRIPT, read_whole
 from envbuild.lock.model import Lock
 from envbuild.names import Texts
 from envbuild.recipe.model import Recipe
@@ -214,6 +215,6 @@ def asked_digest(recipe: Recipe | None, script: Path | None) -> str | None:
     if recipe is None:
         return None
     text = msgspec.json.encode(recipe.check, order="sorted") + (
-        script.read_bytes() if script else b""
+        read_whole(script, SCRIPT) if script else b""
     )
     return digest_of(text)

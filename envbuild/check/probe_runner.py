@@ -18,7 +18,7 @@ from envbuild.check.contaminated_home import poison_home
 from envbuild.check.plan import ProbeRequest
 from envbuild.failures import explain_failure, killed_by
 from envbuild.host_python import HostPython
-from envbuild.limits import UNREADABLE
+from envbuild.limits import SCRIPT, UNREADABLE, read_whole
 from envbuild.names import Texts, Variables
 from envbuild.records import replace
 from envbuild.run import Command, Result, Runner
@@ -170,7 +170,7 @@ class ProbeRunner:
 
     def run_script(self, script: Path, limit: float = SCRIPT_LIMIT) -> Answer[ScriptRun]:
         """Run the recipe's own check script."""
-        text = script.read_text("utf-8")
+        text = read_whole(script, SCRIPT).decode("utf-8")
         command = self._sealed(("-c", START_SCRIPT, script.name), text, limit)
         result = self.runner(command, check=False)
         noise = last_lines(result)

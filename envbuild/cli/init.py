@@ -18,6 +18,7 @@ from envbuild.cli.output import json_option, print_json, print_text
 from envbuild.cli.terminal import short_path
 from envbuild.context import Context
 from envbuild.errors import UsageError
+from envbuild.limits import TEXT
 from envbuild.names import NAME
 from envbuild.project.conda.locked_lists import is_conda_list
 from envbuild.project.conda.recipe import draft_conda_recipe, find_conda_file, find_conda_only
@@ -165,8 +166,8 @@ def _ignore_images(project: Path) -> None:
     if not any((folder / ".git").exists() for folder in (project, *project.parents)):
         return
     path = project / ".gitignore"
-    if path.is_symlink() or (path.exists() and not path.is_file()):
-        print_text("  .gitignore is no plain file: nothing is added to it", err=True)
+    if path.is_symlink() or (path.exists() and (not path.is_file() or path.stat().st_size > TEXT)):
+        print_text("  .gitignore is no plain file, or too large: nothing is added to it", err=True)
         return
     text = path.read_text("utf-8", "replace") if path.is_file() else ""
     missing = [line for line in IGNORED if line not in text.splitlines()]

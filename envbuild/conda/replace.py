@@ -20,6 +20,7 @@ LONGEST_STRING = 1 << 26
 INTERPRETER = re.compile(rb"#! *(/(?:\\ |[^ \n\r\t])*)(.*)\Z", re.DOTALL)
 PYTHON = re.compile(rb"python(?:[0-9]+(?:\.[0-9]+)?)?\Z")
 DOTTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)*\Z", re.ASCII)
+PIECES = 4096
 COMMAND = re.compile(r"(?!\.)[^/\\\0\s]+\Z")
 
 
@@ -38,8 +39,9 @@ def replace_in_text(blocks: Iterable[bytes], old: bytes, new: bytes) -> Iterator
     for block in _chain(_with_short_shebang(head, old, new), source):
         pieces = (rest + block).split(old)
         rest = pieces.pop()
-        for piece in pieces:
-            yield piece + new
+        # several at once: a placeholder of one letter stands everywhere
+        for begin in range(0, len(pieces), PIECES):
+            yield new.join((*pieces[begin : begin + PIECES], b""))
         # the placeholder may go on in the next block
         settled = max(0, len(rest) - len(old) + 1)
         yield rest[:settled]

@@ -7,9 +7,11 @@ from itertools import chain
 from pathlib import Path
 
 from envbuild.check.checks.sources import find_sources
+from envbuild.errors import UsageError
 from envbuild.job.model import Job
 from envbuild.job.schedulers import features_of
 from envbuild.job.sites.site import Site
+from envbuild.limits import TEXT, read_whole
 
 SQLITE = re.compile(r"sqlite(\+\w+)?:///")
 LIGHTNING = re.compile(r"^\s*(?:import|from) +(?:pytorch_)?lightning\b")
@@ -62,8 +64,8 @@ def lonely_lightning(job: Job, site: Site, project: Path) -> str | None:
 def _in_source(project: Path, pattern: re.Pattern[str]) -> str | None:
     for path in find_sources(project):
         try:
-            lines = path.read_text("utf-8", "replace").splitlines()
-        except OSError:
+            lines = read_whole(path, TEXT).decode("utf-8", "replace").splitlines()
+        except (OSError, UsageError):
             continue
         for number, line in enumerate(lines, 1):
             if pattern.search(line) and not line.lstrip().startswith("#"):

@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 
 from envbuild.errors import IntegrityError
-from envbuild.limits import UNREADABLE, open_plain
+from envbuild.limits import PROJECT, UNREADABLE, open_plain
 from envbuild.store.atomic import clear_partials, os_errors_as, write_bytes, write_text
 from envbuild.store.layout import Store
 from envbuild.store.own_records import is_own, note_own
@@ -92,7 +92,7 @@ def settle_change(recipe: Path, store: Store) -> None:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             return  # its process lives, and is about to end the change
-        raw = held.read()
+        raw = held.read(PROJECT)
         hint = "look at the recipe and its lock, then remove this file"
         if not is_own(raw, store):
             # it may have come with a copied project, and names any files to write

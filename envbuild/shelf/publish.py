@@ -14,6 +14,7 @@ from envbuild import __version__
 from envbuild.base.gpu import conda_cuda
 from envbuild.check.model import Report
 from envbuild.errors import UsageError
+from envbuild.limits import SCRIPT, read_whole
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Lock
 from envbuild.lock.write import write_lock
@@ -147,7 +148,7 @@ def _read_script(source: Source) -> bytes:
     if any(place.is_symlink() for place in below):
         raise UsageError("is a link; a shelf takes the file itself", where=path)
     try:
-        data = path.read_bytes()
+        data = read_whole(path, SCRIPT)
         data.decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"cannot be read as text: {error}", where=path) from error

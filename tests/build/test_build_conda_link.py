@@ -388,6 +388,13 @@ class TestHostile:
 
 
 class TestReplacing:
+    def test_a_placeholder_of_one_letter_stands_everywhere(self) -> None:
+        """Each place had its own step: a few kB took minutes."""
+        data = b"a" * (1 << 20)
+        pieces = list(replace_in_text((data,), b"a", b"/opt/env"))
+        assert b"".join(pieces) == b"/opt/env" * len(data)
+        assert len(pieces) < 1000
+
     def test_pieces_of_any_size_give_the_same(self) -> None:
         text = b"#!" + OLD + b"/bin/sh\n" + OLD + b"x" + OLD[:100] + OLD + b"\0" + OLD * 2 + b"tail"
         for replace_in in (replace_in_text, replace_in_binary):

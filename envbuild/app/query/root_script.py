@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from envbuild.build.conda.scripts import read_scripts
+from envbuild.limits import SCRIPT, read_whole
 from envbuild.lock.model import Lock
 from envbuild.net.partial import is_complete
 from envbuild.plan.definition import plan_definition
@@ -28,7 +29,8 @@ def script_text(source: Source, lock: Lock, store: Store) -> str:
     ]
     parts += _conda_parts(lock, store)
     if recipe.check.script:
-        text = (source.path.parent / recipe.check.script).read_text("utf-8").splitlines()
+        script = read_whole(source.path.parent / recipe.check.script, SCRIPT)
+        text = script.decode("utf-8").splitlines()
         parts += _script_part(
             f"its check runs {recipe.check.script} inside the sealed image, as you", tuple(text)
         )

@@ -26,7 +26,7 @@ from envbuild.build.pinned_compressor import running_codec
 from envbuild.context import Context
 from envbuild.errors import UsageError
 from envbuild.failures import explain_failure
-from envbuild.limits import UNREADABLE
+from envbuild.limits import PROJECT, UNREADABLE, read_whole
 from envbuild.lock.digest import lock_digest
 from envbuild.lock.model import Packer
 from envbuild.names import Texts
@@ -123,7 +123,7 @@ def read_note(folder: Path) -> SandboxNote:
     Raises UsageError for a folder that is none of ours.
     """
     try:
-        return msgspec.json.decode((folder / NOTE).read_bytes(), type=SandboxNote)
+        return msgspec.json.decode(read_whole(folder / NOTE, PROJECT), type=SandboxNote)
     except OSError as error:
         hint = "make one: envbuild make NAME --mode sandbox"
         raise UsageError("is not a sandbox of envbuild", where=folder, hint=hint) from error

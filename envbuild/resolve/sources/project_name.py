@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from envbuild.limits import TEXT, read_whole
 from envbuild.python_code import parse_code
 from envbuild.resolve.setup_py.read import read_setup
 from envbuild.resolve.sources.declared import inner_table
@@ -146,7 +147,7 @@ def _read_inside(folder: Path, name: str) -> str | None:
     try:
         if not path.resolve().is_relative_to(folder.resolve()) or not path.is_file():
             return None
-        return path.read_text("utf-8", "replace")
+        return read_whole(path, TEXT).decode("utf-8", "replace")
     except (OSError, ValueError):
         return None
 
