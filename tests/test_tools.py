@@ -10,7 +10,7 @@ import pytest
 from envbuild.cli.make import name_runtime
 from envbuild.errors import HostError
 from envbuild.run import LocalRunner
-from envbuild.settings import Settings
+from envbuild.settings import Settings, load_settings
 from envbuild.store.units import join_numbers
 from envbuild.tools import KINDS, find_tool, install_hint, package_hint
 from tests.support import ScriptedRunner, needs, settings_with
@@ -112,3 +112,14 @@ def test_make_names_the_runtime_that_is_here(installed: str, tmp_path: Path) -> 
 
 def test_a_machine_without_a_runtime_is_told_of_apptainer(tmp_path: Path) -> None:
     assert name_runtime(settings_with(tmp_path)) == "apptainer"
+
+
+@pytest.mark.parametrize(
+    "name", ["XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"]
+)
+def test_relative_folders_of_xdg_are_ignored(name: str, tmp_path: Path) -> None:
+    """Else a stranger's folder would have the user's settings and store, once one is in it."""
+    environment = {"HOME": str(tmp_path / "home"), "PATH": ""}
+    plain = load_settings(environment, tmp_path)
+    found = load_settings({**environment, name: "."}, tmp_path)
+    assert found == plain

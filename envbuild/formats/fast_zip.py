@@ -25,9 +25,50 @@ MOST = 1 << 22
 """Bytes inflated at a time: a small archive must not fill the memory."""
 
 
+END = struct.Struct("<4s6xH4xIH")
+"""How the record at the end begins, the number of members, the place of the table, the size of the comment."""
+END_SIGNATURE = b"PK\x05\x06"
+OTHER_NAME = 0x7075
+"""The extra field with a name in UTF-8 (APPNOTE.TXT 4.6.9), which only some readers take."""
+
+
 def open_zip(path: Path | BinaryIO) -> zipfile.ZipFile:
-    """Open a zip archive for reading."""
-    return FastZipFile(path)
+    """Open a zip archive for reading.  Raises BadZipFile also where readers would see other files."""
+    archive = FastZipFile(path)
+    require_one_reading(archive)
+    return archive
+
+
+def require_one_reading(archive: zipfile.ZipFile) -> None:
+    """Raise BadZipFile for an archive in which other programs may see other files: with two tables or names."""
+    file, members = archive.fp, archive.infolist()
+    assert file is not None  # noqa: S101  (it is open)
+    size = file.seek(0, io.SEEK_END)
+    file.seek(max(0, size - len(archive.comment) - END.size))
+    record = file.read(END.size)
+    signature, count, table, comment = END.unpack(record.ljust(END.size))
+    if signature != END_SIGNATURE or comment != len(archive.comment):
+        raise zipfile.BadZipFile("there is content behind its end")
+    if END_SIGNATURE in archive.comment:
+        raise zipfile.BadZipFile("its comment is the end of another archive")
+    # the largest number means that it stands in a record of its own (ZIP64)
+    if count not in (len(members), 0xFFFF) or table not in (archive.start_dir, 0xFFFFFFFF):
+        raise zipfile.BadZipFile("it has two tables")
+    if members and min(member.header_offset for member in members):
+        raise zipfile.BadZipFile("there is content before its first file")
+    for member in members:
+        if "\0" in member.orig_filename or not _has_one_name(member):
+            raise zipfile.BadZipFile(f"{member.filename[:200]!r} has two names")
+
+
+def _has_one_name(member: zipfile.ZipInfo) -> bool:
+    extra = member.extra
+    while len(extra) >= 4:
+        kind, size = struct.unpack_from("<HH", extra)
+        if kind == OTHER_NAME and extra[9 : 4 + size] != member.orig_filename.encode("utf-8"):
+            return False
+        extra = extra[4 + size :]
+    return True
 
 
 class BlocksFile(io.RawIOBase):

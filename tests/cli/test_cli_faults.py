@@ -51,6 +51,20 @@ def told(result: Result, code: int, *texts: str) -> None:
     assert result.stderr.count("envbuild: error:") == 1
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_streams_that_are_closed(closed: str, project: Project) -> None:
+    """The first file that is opened would take the place of one, and get all that is said into it."""
+    (project.folder / "recipes/small.toml").write_text("[")
+    words = f"exec '{sys.executable}' -m envbuild"
+    lists, fails = (f"{words} {verb} {closed}" for verb in ("list", "lock small"))
+    for line, code in ((lists, 0), (fails, 2)):
+        command = Command(argv=("sh", "-c", line), cwd=project.folder, env=project.env)
+        ran = LocalRunner()(command, check=False)
+        assert (ran.code, "Traceback" in ran.stderr) == (code, False), ran.stderr
+    left = [path for path in project.folder.rglob("*") if path.is_file()]
+    assert not [path for path in left if b"envbuild: error" in path.read_bytes()]
+
+
 class TestCommandLine:
     @pytest.fixture
     def project(self, project: Project) -> Project:

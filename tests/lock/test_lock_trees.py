@@ -474,6 +474,22 @@ class TestRepositories:
         assert named(desk.lock(f"tool @ git+{url}"), "tool").version == "1.0"
         assert not (home / "ran").exists()
 
+    def test_a_repository_chooses_no_filter_or_line_ends_of_the_users(
+        self, desk: Desk, publish: Callable[..., tuple[str, str]]
+    ) -> None:
+        """As git-lfs sets itself up: what it is given would come from another address of the repository."""
+        files = {**tool("1.0"), ".gitattributes": "* filter=lfs text\n"}
+        url, _ = publish(files, "v1")
+        home = desk.context.settings.home
+        plain = named(desk.lock(f"tool @ git+{url}"), "tool").sha256
+        (home / ".gitconfig").write_text(
+            f'[filter "lfs"]\n\tsmudge = touch {home}/ran; cat\n\tprocess = touch {home}/ran; false\n'
+            f"\trequired = true\n[core]\n\teol = crlf\n\tattributesFile = {home}/mine\n"
+        )
+        (home / "mine").write_text("* ident text eol=crlf\n")
+        assert named(desk.lock(f"tool @ git+{url}"), "tool").sha256 == plain
+        assert not (home / "ran").exists()
+
 
 @needs("git")
 class TestSubmodules:

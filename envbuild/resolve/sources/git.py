@@ -21,7 +21,7 @@ from envbuild.store.atomic import os_errors_as
 SECONDS = 600.0
 SAFE = (
     "-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "protocol.file.allow=never",
-    "-c", "core.autocrlf=false", "-c", "core.symlinks=true", "-c", "advice.detachedHead=false",
+    "-c", "core.autocrlf=false", "-c", "core.eol=lf", "-c", "core.attributesFile=/dev/null", "-c", "core.symlinks=true", "-c", "advice.detachedHead=false",
     "-c", "init.defaultBranch=main", "-c", "core.fsmonitor=false",
     "-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60", *SMALL_GIT,
 )  # fmt: skip
@@ -51,7 +51,7 @@ def checkout(url: str, revision: str, target: Path, context: Context, *, below: 
         with os_errors_as(folder):
             folder.mkdir(exist_ok=True)  # git makes an empty folder for a submodule
         git = _Git(folder, context)
-        commit = _fetch_commit(address, name, git)
+        commit = _fetch_commit(address, name, folder, git)
         git.run("ls-tree", "-r", "-t", "-l", "--full-tree", commit, on_line=weight.adder(address))
         git.run("checkout", "--quiet", "--force", commit)
         found.append(commit)
@@ -62,9 +62,14 @@ def checkout(url: str, revision: str, target: Path, context: Context, *, below: 
     return found[0]
 
 
-def _fetch_commit(url: str, revision: str, git: _Git) -> str:
+def _fetch_commit(url: str, revision: str, folder: Path, git: _Git) -> str:
     """Bring the objects of a revision and return its commit."""
     git.run("init", "--quiet")
+    attributes = folder / ".git/info/attributes"
+    with os_errors_as(attributes):
+        attributes.parent.mkdir(exist_ok=True)
+        # a repository may choose among the user's own filters (git-lfs), whose files go on from other addresses
+        attributes.write_text("* !filter\n", "utf-8")
     wanted = [revision] if revision else ["HEAD"]
     if not COMMIT.fullmatch(revision or ""):
         wanted += [f"refs/tags/{revision}", f"refs/heads/{revision}"] if revision else []
@@ -230,7 +235,7 @@ def git_environment(environment: Variables) -> dict[str, str]:
         for name, value in environment.items()
         if not name.startswith("GIT_") or name.startswith(("GIT_SSL_", "GIT_SSH", "GIT_ASKPASS"))
     }
-    return kept | {"GIT_TERMINAL_PROMPT": "0", "LC_ALL": "C.UTF-8"}
+    return kept | {"GIT_TERMINAL_PROMPT": "0", "GIT_ATTR_NOSYSTEM": "1", "LC_ALL": "C.UTF-8"}
 
 
 def _unreachable_error(url: str, result: Result) -> NetworkError:

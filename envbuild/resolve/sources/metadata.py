@@ -14,6 +14,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 from envbuild.errors import IntegrityError
+from envbuild.formats.fast_zip import require_one_reading
 from envbuild.limits import reading
 from envbuild.names import Numbers, Texts
 from envbuild.net.web import PassingError
@@ -120,6 +121,7 @@ def member_names(file: BinaryIO, name: str) -> list[str]:
 def _opened(file: BinaryIO, name: str) -> Iterator[zipfile.ZipFile]:
     # a part of a remote wheel may have to be asked for again
     with reading("is not a wheel", name, passing=(PassingError,)), zipfile.ZipFile(file) as archive:
+        require_one_reading(archive)
         yield archive
 
 
