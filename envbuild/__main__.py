@@ -17,7 +17,10 @@ def main() -> None:
 
 
 def _open_closed_streams() -> None:
-    """Open what a shell has closed (``>&-``): the next file to be opened would take its place, and all that is said."""
+    """Open what a shell has closed (``>&-``).
+
+    The next file to be opened would take its place, and all that is said.
+    """
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         if getattr(sys, name) is None:
             nothing = os.open(os.devnull, os.O_RDWR)  # the first free number is this one

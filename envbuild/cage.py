@@ -79,7 +79,7 @@ class Cage:
         maps = () if self.nested else self.map_ids(0)
         root = ("--setuid", "0", "--setgid", "0")
         processes = ("--pid", "--fork", "--kill-child", "--mount-proc")
-        return (self.program, *maps, *root, "--mount", *processes)
+        return (self.program, *maps, *root, "--mount", "--ipc", *processes)
 
     def map_ids(self, inside: int, *more: str) -> Texts:
         """Return the options for a namespace in which the ids begin with ``inside``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 import os
 import resource
@@ -20,6 +21,7 @@ from envbuild.errors import HostError, ToolFailedError, ToolMissingError
 from envbuild.interrupts import ASKED_TO_END
 from envbuild.names import Texts, Variables
 from envbuild.records import frozen_record
+from envbuild.session_keys import without_session_keys
 
 CAPTURE_LIMIT = 8 * 1024 * 1024
 """Bytes kept of each stream; a child that prints more is drained but only its last part is kept."""
@@ -44,7 +46,7 @@ class Command:
     ``log`` is a file that both streams are appended to while they come; ``on_line`` is called with
     every complete line of either stream.  ``bounds`` are resource limits (RLIMIT_…) and their
     values, for the child and what it starts; ``memory``: how many bytes it may take at most;
-    ``grace``: the seconds that it gets to clean up before it is killed.
+    ``grace``: the seconds to clean up before it is killed; ``foreign`` code gets no session keys.
     """
 
     argv: Texts
@@ -57,6 +59,7 @@ class Command:
     bounds: tuple[tuple[int, int], ...] = ()
     memory: float = math.inf
     grace: float = GRACE_SECONDS
+    foreign: bool = False
 
     def __str__(self) -> str:
         return shlex.join(self.argv)
@@ -264,7 +267,8 @@ class LocalRunner:
         started = time.monotonic()
         with contextlib.ExitStack() as stack:
             log = stack.enter_context(command.log.open("ab")) if command.log else None
-            process = _start(command)
+            start = functools.partial(_start, command)
+            process = without_session_keys(start) if command.foreign else start()
             if command.timeout is None or command.timeout > GUARDED_FROM:
                 stack.enter_context(_guarded(process))
             out, err = _Stream(log, command.on_line), _Stream(log, command.on_line)

@@ -145,6 +145,7 @@ class Runtime:
             stdin=given.stdin,
             timeout=given.timeout,
             cwd=given.home,
+            foreign=given.foreign,
         )
         return self._caged(command, image, given.binds, given.home) if caged else command
 
@@ -179,7 +180,7 @@ class Runtime:
             line += bind_flags(bind)
         argv = (*line, str(image), *argv)
         inner = self._inner_environment(ExecOptions(env=env or {}, network=False))
-        command = Command(argv=argv, env=inner, timeout=timeout)
+        command = Command(argv=argv, env=inner, timeout=timeout, foreign=True)
         return self._caged(command, image, binds, overlay)
 
     def _caged(
@@ -229,7 +230,7 @@ class Runtime:
             # a base from a registry is laid out there; the home of such a run holds a megabyte
             env[f"{prefix}_CACHEDIR"] = str(tmpdir)
         argv = (*line, str(target), str(definition))
-        command = Command(argv=argv, env=env, log=given.log, timeout=given.timeout)
+        command = Command(argv=argv, env=env, log=given.log, timeout=given.timeout, foreign=True)
         if cage is None:
             return command
         read = [source for source, _, writable in given.binds if not writable]

@@ -153,12 +153,11 @@ def load_settings(environment: Variables | None = None, cwd: Path | None = None)
 
 
 def _open_sources(environment: Variables | None, cwd: Path | None) -> _Sources:
-    env = {
-        name: value
-        for name, value in (os.environ if environment is None else environment).items()
+    env = dict(os.environ if environment is None else environment)
+    for name in XDG_FOLDERS:
         # the specification has relative ones ignored: a stranger's folder would have the settings
-        if name not in XDG_FOLDERS or value.startswith("/")
-    }
+        if not env.get(name, "/").startswith("/"):
+            del env[name]
     home = Path(env.get("HOME") or _home_of_user())
     folder = Path(env.get("XDG_CONFIG_HOME") or home / ".config")
     config = Path(env.get("ENVBUILD_CONFIG") or folder / "envbuild/config.toml")

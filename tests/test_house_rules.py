@@ -65,6 +65,7 @@ FOUNDATIONS = (
     "runtime",
     "runtime_search",
     "script_files",
+    "session_keys",
     "host_python",
     "settings",
     "settings_file",

@@ -197,6 +197,7 @@ def test_the_sealed_command() -> None:
         ),
         env={"PATH": "/bin", "APPTAINERENV_A": "1,2\n3", "APPTAINER_NO_EVAL": "1"},
         timeout=5.0,
+        foreign=True,
     )
 
 
@@ -312,6 +313,7 @@ def test_the_build_command() -> None:
             "SOURCE_DATE_EPOCH": "0",
         },
         log=Path("/out/log"),
+        foreign=True,
     )
 
 

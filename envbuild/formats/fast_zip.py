@@ -26,23 +26,23 @@ MOST = 1 << 22
 
 
 END = struct.Struct("<4s6xH4xIH")
-"""How the record at the end begins, the number of members, the place of the table, the size of the comment."""
+"""The record at the end: its sign, how many members, where the table is, the comment's size."""
 END_SIGNATURE = b"PK\x05\x06"
 OTHER_NAME = 0x7075
 """The extra field with a name in UTF-8 (APPNOTE.TXT 4.6.9), which only some readers take."""
 
 
 def open_zip(path: Path | BinaryIO) -> zipfile.ZipFile:
-    """Open a zip archive for reading.  Raises BadZipFile also where readers would see other files."""
+    """Open a zip archive for reading.  Raises BadZipFile where readers may see other files."""
     archive = FastZipFile(path)
     require_one_reading(archive)
     return archive
 
 
 def require_one_reading(archive: zipfile.ZipFile) -> None:
-    """Raise BadZipFile for an archive in which other programs may see other files: with two tables or names."""
-    file, members = archive.fp, archive.infolist()
-    assert file is not None  # noqa: S101  (it is open)
+    """Raise BadZipFile where other programs may see other files: with two tables or names."""
+    file: Any = archive.fp
+    members = archive.infolist()
     size = file.seek(0, io.SEEK_END)
     file.seek(max(0, size - len(archive.comment) - END.size))
     record = file.read(END.size)
@@ -54,7 +54,7 @@ def require_one_reading(archive: zipfile.ZipFile) -> None:
     # the largest number means that it stands in a record of its own (ZIP64)
     if count not in (len(members), 0xFFFF) or table not in (archive.start_dir, 0xFFFFFFFF):
         raise zipfile.BadZipFile("it has two tables")
-    if members and min(member.header_offset for member in members):
+    if min((one.header_offset for one in members), default=0):
         raise zipfile.BadZipFile("there is content before its first file")
     for member in members:
         if "\0" in member.orig_filename or not _has_one_name(member):

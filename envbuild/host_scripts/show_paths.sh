@@ -20,6 +20,8 @@ while [ "$1" != -- ]; do
     mount --rbind "$path" "$stash/$count"
 done
 shift
+# memory that processes of the machine share
+if [ -d /dev/shm ]; then mount -t tmpfs -o mode=1777 envbuild /dev/shm; fi
 number=0
 while [ $number -lt $count ]; do
     number=$((number + 1))

@@ -15,6 +15,7 @@ from packaging.utils import canonicalize_name
 from envbuild import limits
 from envbuild.context import Context
 from envbuild.errors import NetworkError, UsageError
+from envbuild.limits import read_kept
 from envbuild.net.answers import read_bounded
 from envbuild.net.redact import redact
 from envbuild.net.simple import (
@@ -197,7 +198,7 @@ def _index_of_uv(context: Context) -> str:
     this = f"{program} {stat.st_size} {stat.st_mtime_ns}"
     path = context.store.folder("metadata") / "uv-default-index.txt"
     with suppress(OSError, UnicodeDecodeError):
-        known, _, url = path.read_text("utf-8").partition("\n")
+        known, _, url = read_kept(path).decode("utf-8").partition("\n")
         if known == this:
             return url
     url = _built_in(context.runner, program)  # type: ignore[arg-type]  # by identity

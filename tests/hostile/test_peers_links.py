@@ -10,11 +10,15 @@ import pytest
 
 from envbuild.cli import run_cli
 from envbuild.errors import IntegrityError
+from envbuild.net.index import _index_of_uv
 from envbuild.resolve.stubs import kept_stubs, plan_stubs
+from envbuild.resolve.uv.answer_checks.foreign_wheels import OtherWheels, _read_note
+from envbuild.settings import Settings
 from envbuild.shelf.folder import FolderBackend
 from envbuild.store.gc import collect_garbage, remove_files
 from envbuild.store.layout import LAYOUT, Store
 from tests.resolve.conftest import base
+from tests.support import quiet_context
 
 OLD = time.time() - 400 * 86400
 FILES = ("chapter/text.tex", "backup.tar", "x.partial", "plan.blob", "notes.whl")
@@ -92,3 +96,16 @@ def test_a_store_with_a_link_of_another_user_is_refused(
     assert run_cli(["store", "gc", "--keep", "0"]) == 6
     assert f"{link}: is a link that another user" in capsys.readouterr().err
     assert is_whole(thesis)
+
+
+def test_nobody_waits_for_a_pipe_in_the_place_of_an_answer(
+    tmp_path: Path, user_settings: Settings
+) -> None:
+    """As a member of the group puts it there."""
+    context = quiet_context(user_settings)
+    path = context.store.folder("metadata") / "uv-default-index.txt"
+    os.mkfifo(path)
+    assert _index_of_uv(context).startswith("https://")
+    assert path.is_file()
+    os.mkfifo(tmp_path / "note")
+    assert _read_note(tmp_path / "note") == OtherWheels((), ())

@@ -204,6 +204,7 @@ def _run_mmdebstrap(bootstrap: Bootstrap, target: Path, context: Context, stage:
             env={**env, "TMPDIR": str(made)},
             cwd=folder,
             timeout=ROOT_SECONDS,
+            foreign=True,
             on_line=lambda line: stage.advance(line.startswith(DPKG_STEPS)),
         )
         if cage is not None:

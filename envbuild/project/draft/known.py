@@ -21,6 +21,7 @@ from packaging.version import Version
 
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
+from envbuild.limits import read_kept
 from envbuild.net.index import Link, index_url, make_client, read_links
 from envbuild.net.parallel import for_each_parallel
 from envbuild.net.web import GoneError
@@ -256,7 +257,7 @@ def _wheel_modules(wheel: Candidate, client: httpx.Client, folder: Path) -> list
     """Return the names that a wheel's files can be imported by; kept by the wheel's sha256."""
     kept = folder / f"{wheel.sha256}.modules"
     try:
-        return kept.read_text("utf-8").split()
+        return read_kept(kept).decode("utf-8").split()
     except (OSError, UnicodeDecodeError):
         names = top_modules(wheel_members(wheel, client))
         write_text(kept, "\n".join(names))

@@ -25,6 +25,7 @@ from packaging.utils import canonicalize_name
 
 from envbuild.context import Context
 from envbuild.errors import EnvbuildError
+from envbuild.limits import read_kept
 from envbuild.net.index import read_links
 from envbuild.net.simple import Link
 from envbuild.net.web import GoneError, StoppedError, make_client
@@ -212,7 +213,7 @@ class IndexProxy:
         """Return a wheel's METADATA, kept in the store by the wheel's sha256."""
         kept: Path = self._context.store.folder("metadata") / f"{candidate.sha256}.txt"
         try:
-            return kept.read_text("utf-8")
+            return read_kept(kept).decode("utf-8")
         except (OSError, UnicodeDecodeError):
             text = wheel_metadata(candidate, client)
             write_text(kept, text)

@@ -21,7 +21,8 @@ from envbuild.store.atomic import os_errors_as
 SECONDS = 600.0
 SAFE = (
     "-c", "core.hooksPath=/dev/null", "-c", "protocol.ext.allow=never", "-c", "protocol.file.allow=never",
-    "-c", "core.autocrlf=false", "-c", "core.eol=lf", "-c", "core.attributesFile=/dev/null", "-c", "core.symlinks=true", "-c", "advice.detachedHead=false",
+    "-c", "core.autocrlf=false", "-c", "core.eol=lf", "-c", "core.attributesFile=/dev/null",
+    "-c", "core.symlinks=true", "-c", "advice.detachedHead=false",
     "-c", "init.defaultBranch=main", "-c", "core.fsmonitor=false",
     "-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60", *SMALL_GIT,
 )  # fmt: skip
@@ -68,7 +69,7 @@ def _fetch_commit(url: str, revision: str, folder: Path, git: _Git) -> str:
     attributes = folder / ".git/info/attributes"
     with os_errors_as(attributes):
         attributes.parent.mkdir(exist_ok=True)
-        # a repository may choose among the user's own filters (git-lfs), whose files go on from other addresses
+        # a repository may choose the user's own filters (git-lfs), and where these ask for more
         attributes.write_text("* !filter\n", "utf-8")
     wanted = [revision] if revision else ["HEAD"]
     if not COMMIT.fullmatch(revision or ""):

@@ -22,6 +22,7 @@ from packaging.utils import (
 from packaging.version import Version
 
 from envbuild.context import Context
+from envbuild.limits import read_kept
 from envbuild.names import Texts
 from envbuild.net.index import read_links
 from envbuild.net.parallel import for_each_parallel
@@ -96,8 +97,8 @@ def source_note(chosen: Iterable[Chosen], pythons: Mapping[str, Texts], series: 
 
 def _read_note(path: Path) -> OtherWheels:
     try:
-        lines = path.read_text("utf-8").split("\n")
-    except OSError:
+        lines = read_kept(path).decode("utf-8").split("\n")
+    except (OSError, UnicodeDecodeError):
         lines = []
     own, before, *_ = (*lines, "", "")
     return OtherWheels(tuple(own.split()), tuple(before.split()))
