@@ -114,6 +114,8 @@ def test_a_build_for_the_cpu_that_is_asked_for_the_gpu(
     if requires == ("loader",):
         files["engine/loader.py"] = "def load(place):\n    import torch\n"
     tree = Tree(tmp_path / "i").install("engine", "1.0", files, requires=requires)
+    if requires:
+        tree.install("torch", "2.5.1", {"torch/__init__.py": ""})
     code = f"import sys\nfrom engine import Engine\n\nfast = sys.argv\nprint({call})\n"
     report = tree.check(make_recipe("engine"), project=_project(tmp_path, code))
     found = failures(report).get("entry-points", "")

@@ -20,11 +20,11 @@ NUMPY1 = base("tensorflow==2.17.0", "numpy==1.26.4", requires={"tensorflow": ("n
 def test_preview_is_not_taken_where_the_newest_release_is_refused(
     index: SyntheticIndex, resolve: Resolve
 ) -> None:
-    index.wheel("spacy", "3.8.2", requires=("numpy>=2",))
-    index.wheel("spacy", "3.7.5", "4.0.0.dev3", requires=("numpy<2",))
-    answer = resolve(NUMPY1, "spacy")
-    assert versions(answer) == {"spacy": "3.7.5"}
-    assert answer.held_back[0].reason == "spacy==3.8.2 needs numpy>=2; the base holds numpy 1.26.4"
+    index.wheel("reader", "3.8.2", requires=("numpy>=2",))
+    index.wheel("reader", "3.7.5", "4.0.0.dev3", requires=("numpy<2",))
+    answer = resolve(NUMPY1, "reader")
+    assert versions(answer) == {"reader": "3.7.5"}
+    assert answer.held_back[0].reason == "reader==3.8.2 needs numpy>=2; the base holds numpy 1.26.4"
 
 
 def test_project_that_has_only_previews_is_taken_as_it_is(
