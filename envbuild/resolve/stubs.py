@@ -173,11 +173,7 @@ def plan_stubs(
     environment = marker_environment(facts)
     stubs: dict[str, Stub] = {}
     for name, dist in dists.items():
-        requires = tuple(
-            str(requirement)
-            for requirement in parse_requirements(dist.requires)
-            if requirement.url is None
-        )
+        requires = _requires_by_name(dist)
         if name in hard and name not in whole:
             requires = _met_requires(dist, known, environment, own_cuda=facts.cuda is not None)
         stubs[name] = Stub(
@@ -198,6 +194,14 @@ def plan_stubs(
             alias_of=real,
         )
     return Stubs(stubs, tuple(notes))
+
+
+def _requires_by_name(dist: Dist) -> Texts:
+    return tuple(
+        str(requirement)
+        for requirement in parse_requirements(dist.requires)
+        if requirement.url is None
+    )
 
 
 def base_distributions(facts: BaseFacts) -> dict[str, Dist]:
