@@ -5,10 +5,8 @@ A container has them too: no runtime gives it a keyring of its own.
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -19,6 +17,8 @@ JOIN_SESSION_KEYRING = 1
 
 def without_session_keys(start: Callable[[], T]) -> T:
     """Start a process that can find no key of this session, nor can what it starts."""
+    import ctypes  # late: few commands run foreign code
+    from concurrent.futures import ThreadPoolExecutor  # late: as above
 
     def start_apart() -> T:
         number = KEYCTL.get(os.uname().machine)
